@@ -41,7 +41,7 @@ pub(crate) struct LinkReceiver {
 pub(crate) struct Limits {
     /// Values older than this are stale. A value may have nothing new for just as long.
     pub max_age: Span,
-    /// Where its source is there, the first value may take this long, or `max_age` where that is longer.
+    /// How long the first value may take, or `max_age` where that is longer.
     pub first: Span,
 }
 
@@ -53,6 +53,7 @@ struct Tap {
     closes_cycle: bool,
     hold: Span, // zero: not at all
     waits: Waits,
+    measured: i64,      // origin of the last usable value, in nanoseconds; MAX: none
     good: Option<Good>, // with `hold`: the last good value
 }
 
@@ -89,7 +90,15 @@ pub(crate) fn link<'a>(
     let (sender, receiver) = mailbox(room);
     let tap = |(column, input): (usize, &Input)| {
         let closes_cycle = matches!(input.source(), InputSource::Value(name) if name.previous.is_some());
-        Tap { column, cell: input.cell().clone(), closes_cycle, hold: Span::ZERO, waits: Waits::Unseen, good: None }
+        Tap {
+            column,
+            cell: input.cell().clone(),
+            closes_cycle,
+            hold: Span::ZERO,
+            waits: Waits::Unseen,
+            measured: NO_ORIGIN,
+            good: None,
+        }
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
@@ -150,7 +159,7 @@ impl LinkSender {
 }
 
 impl LinkReceiver {
-    /// The same, which uses the last good value of each input for its `hold` in place of one that is not good. In the order of [`link`].
+    /// Sets the `hold` of each input, in the order of [`link`]: for how long its last good value is used in place of one that is not good.
     pub(crate) fn with_holds(mut self, holds: &[Span]) -> Self {
         self.taps.iter_mut().zip(holds).for_each(|(tap, hold)| tap.hold = *hold);
         self
@@ -186,7 +195,7 @@ impl LinkReceiver {
             let code = codes[column / PER_WORD] >> (4 * (column % PER_WORD)) & 15;
             if code == 0 && self.has_row && !stale {
                 cell.lay(value, release, origin, Quality::Good, now_ns);
-                tap.waits = Waits::No;
+                (tap.waits, tap.measured) = (Waits::No, origin);
                 if tap.hold > Span::ZERO {
                     tap.good = Some(Good { value, release, origin, seen: now_ns });
                 }
@@ -200,13 +209,19 @@ impl LinkReceiver {
                 Some(Good { value, release, origin, .. }) => (value, release, origin, Quality::Held),
                 None => (value, release, origin, quality),
             };
+            if quality.is_usable() {
+                tap.measured = origin;
+            }
+            // The row's origin is that of its values. Without a value, the age is that of the last one.
+            let shown = if quality.is_usable() || found.is_usable() { origin } else { tap.measured };
+            let origin = if quality == Quality::None { origin } else { shown };
             if quality.is_usable() || !cell.is_spared() {
                 oldest = oldest.min(origin);
             }
             if !cell.is_acted_on() {
                 basis = basis.max(Basis::of_input(quality, cell.is_spared()));
             }
-            cell.lay(value, release, origin, quality, now_ns);
+            cell.lay(value, release, shown, quality, now_ns);
         }
         let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // the word holds a u32
         (instant(oldest, NO_ORIGIN).map(|at| Origin { at, task }), basis)
@@ -232,8 +247,8 @@ impl LinkReceiver {
         for tap in taps {
             let before = old.taps.iter().find(|other| Arc::ptr_eq(&tap.cell, &other.cell));
             let (code, value) = match before {
-                Some(Tap { column, waits, good, .. }) => {
-                    (tap.waits, tap.good) = (*waits, *good);
+                Some(Tap { column, waits, measured, good, .. }) => {
+                    (tap.waits, tap.measured, tap.good) = (*waits, *measured, *good);
                     let code = old.row[HEAD + column / PER_WORD] >> (4 * (column % PER_WORD)) & 15;
                     (code, old.row[old_first + column])
                 }
@@ -256,8 +271,8 @@ impl LinkReceiver {
 }
 
 impl Tap {
-    /// The quality of a value that its row calls `found`, or that is `stale`. While there is nothing new, only time makes it bad. So it is
-    /// with a source that is not there yet: it may take as long as a first row.
+    /// The quality of a value that its row calls `found`, or that is `stale`. While nothing new comes, only time makes the value bad. A
+    /// source that is not there yet is treated the same.
     fn not_good(&mut self, found: Quality, stale: bool, limits: Limits, has_row: bool, now: i64) -> Quality {
         let is_first = matches!(self.waits, Waits::Unseen | Waits::First(_));
         if found != Quality::None && !(is_first && found == Quality::Bad(Reason::Unavailable)) {
@@ -265,8 +280,7 @@ impl Tap {
             return if stale && found.is_usable() { Quality::Bad(Reason::Stale) } else { found };
         }
         let since = if let Waits::First(since) | Waits::Later(since) = self.waits { since } else { now };
-        let starts = is_first && found == Quality::None;
-        let patience = if starts { limits.max_age.max(limits.first) } else { limits.max_age };
+        let patience = if is_first { limits.max_age.max(limits.first) } else { limits.max_age };
         let is_over = stale || now - since > patience.nanos();
         self.waits = if is_first && !is_over { Waits::First(since) } else { Waits::Later(since) };
         match is_over {
@@ -374,7 +388,8 @@ mod tests {
         assert_eq!(receiver.refresh(at(20)), (Some(of(10)), Basis::Despite));
         assert!(spared.quality() == Quality::Bad(Reason::NotFinite) && spared.get().is_nan());
         sender.post(head(20), &[f64::NAN, 1.0], |_, value| Quality::of(value, Basis::Good, None));
-        assert_eq!(receiver.refresh(at(30)), (Some(of(20)), Basis::Inherited));
+        // What is bad is as old as its last good value.
+        assert_eq!(receiver.refresh(at(30)), (Some(of(10)), Basis::Inherited));
         // An input that the task can do without does not age its outputs.
         let (mut sender, mut alone) = link(1, [(0, &spared)], up_to(100));
         sender.post(head(10), &[1.0], |_, _| Quality::Good);
@@ -460,7 +475,7 @@ mod tests {
             assert_eq!(look(now), held, "{value} at {now}");
         }
         post(61, 99.0);
-        let bad = ((Some(of(56)), Basis::Inherited), Quality::Bad(Reason::OutOfRange), nan, Some(at(56)));
+        let bad = ((Some(of(5)), Basis::Inherited), Quality::Bad(Reason::OutOfRange), nan, Some(at(5)));
         assert_eq!(look(61), bad);
         post(70, 8.0);
         assert_eq!(look(70).1, Quality::Good);
@@ -485,28 +500,13 @@ mod tests {
             input.quality()
         };
         assert_eq!([0, 20].map(|now| look(now, None)), [Quality::None; 2]);
-        assert_eq!([40, 50].map(|now| look(now, Some(NONE))), [Quality::None; 2]);
-        assert_eq!(look(51, Some(NONE)), Quality::Bad(Reason::Stale));
+        assert_eq!(look(40, Some(NONE)), Quality::None);
+        assert_eq!(look(50, Some(Reason::Unavailable.value())), Quality::None);
+        assert_eq!(look(51, Some(Reason::Unavailable.value())), Quality::Bad(Reason::Unavailable));
         assert_eq!(look(60, Some(7.0)), Quality::Good);
         assert_eq!([65, 75].map(|now| look(now, Some(NONE))), [Quality::None; 2]);
         assert_eq!(look(76, Some(NONE)), Quality::Bad(Reason::Stale));
         assert_eq!(look(77, Some(Reason::Unavailable.value())), Quality::Bad(Reason::Unavailable));
-    }
-
-    #[test]
-    fn a_source_that_is_not_there_is_not_waited_for_any_longer() {
-        let input = named("a");
-        let limits = Limits { max_age: Span::from_nanos(10), first: Span::from_nanos(50) };
-        let (mut sender, mut receiver) = link(1, [(0, &input)], limits);
-        let mut look = |now, value: f64| {
-            let head = RowHead { n: 0, release: at(now), origin: None };
-            sender.post(head, &[value], |_, value| Quality::of(value, Basis::Good, None));
-            receiver.refresh(at(now));
-            input.quality()
-        };
-        let away = Reason::Unavailable.value();
-        assert_eq!([0, 10].map(|now| look(now, away)), [Quality::None; 2]);
-        assert_eq!(look(11, away), Quality::Bad(Reason::Unavailable));
     }
 
     #[test]

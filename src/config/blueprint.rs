@@ -33,7 +33,7 @@ pub struct Blueprint {
     computes: bool,
     at_the_desk: Option<BuildAtTheDesk>,
     held: Span,
-    first: Span,
+    first_value: Span,
     unchecked: Option<BuildError>,
     units: Option<Units>,
     reads: Option<(&'static str, PathBuf)>,
@@ -61,7 +61,7 @@ impl Blueprint {
             computes: false,
             at_the_desk: None,
             held: Span::ZERO,
-            first: Span::ZERO,
+            first_value: Span::ZERO,
             unchecked: None,
             units: None,
             reads: None,
@@ -219,13 +219,13 @@ impl Blueprint {
 
     /// Declares that the first value of the task may take this long.
     #[must_use]
-    pub(crate) fn starting(self, first: Span) -> Self {
-        Self { first, ..self }
+    pub(crate) fn first_value_within(self, first_value: Span) -> Self {
+        Self { first_value, ..self }
     }
 
     /// How long its first value may take.
-    pub(crate) fn first(&self) -> Span {
-        self.first
+    pub(crate) fn first_value(&self) -> Span {
+        self.first_value
     }
 
     /// How long before the release of its tick a value may have been measured, at most.

@@ -31,7 +31,7 @@ pub(super) struct Node {
     /// How long before its tick's release a value may have been measured, at most.
     pub(super) held: Span,
     /// How long its first value may take.
-    pub(super) starting: Span,
+    pub(super) first_value: Span,
 }
 
 /// One value passed from one task to another.
@@ -63,20 +63,21 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
         let period = nodes[task].rate.map_or(Span::ZERO, Rate::period);
         Span::from_nanos(period.nanos().saturating_mul(PERIODS))
     };
-    // The longest path to each task, and the slowest start on a path to it.
+    // The longest path to each task, and the slowest first value on a path to it.
     let mut sums: Vec<Span> = (0..tasks.len()).map(|task| periods(task) + nodes[task].held).collect();
-    let mut starts: Vec<Span> = nodes.iter().map(|node| node.starting).collect();
+    let mut firsts: Vec<Span> = nodes.iter().map(|node| node.first_value).collect();
     for to in &order {
         let before = || into[*to].iter().filter(|link| !link.closes);
         sums[*to] = sums[*to] + before().map(|link| sums[link.from]).max().unwrap_or_default();
-        starts[*to] = before().map(|link| starts[link.from]).fold(starts[*to], Span::max);
+        firsts[*to] = before().map(|link| firsts[link.from]).fold(firsts[*to], Span::max);
     }
     for (task, (_, section)) in tasks.iter_mut().enumerate() {
         let age = section.duration(&MAX_AGE);
         for (at, taken) in std::mem::take(&mut section.taken).into_iter().enumerate() {
             let from = into[task].iter().find(|link| link.taken == at).map(|link| link.from);
             let usual = from.map_or(Span::ZERO, |from| sums[from] + periods(task));
-            let first = from.map_or(Span::ZERO, |from| starts[from]);
+            // An output may have a value of an earlier run in force: it waits no longer for a first one than for others.
+            let first = from.filter(|_| !section.acts).map_or(Span::ZERO, |from| firsts[from]);
             linked[task].taken.push((taken, Limits { max_age: age.unwrap_or(usual), first }));
         }
     }

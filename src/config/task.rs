@@ -30,8 +30,8 @@ impl Judged {
     /// What the graph needs to order this task among the others.
     pub(super) fn node(&self) -> Node {
         let blueprint = self.config.as_ref().map(|config| &config.blueprint);
-        let (held, starting) = blueprint.map_or((Span::ZERO, Span::ZERO), |it| (it.held(), it.first()));
-        Node { worker: self.worker, rate: self.rate, deadline: self.deadline, held, starting }
+        let (held, first_value) = blueprint.map_or((Span::ZERO, Span::ZERO), |it| (it.held(), it.first_value()));
+        Node { worker: self.worker, rate: self.rate, deadline: self.deadline, held, first_value }
     }
 
     /// The task, if nothing was wrong with it.

@@ -120,7 +120,8 @@ fn remarks(text: &mut String, task: &TaskSummary) {
             continue;
         };
         let unit = unit(value);
-        let _ = writeln!(text, "{}: {name} {}{unit}, {} to {}", task.task, short(last), short(min), short(max));
+        let what = if value.last.is_some() { "" } else { "last good " };
+        let _ = writeln!(text, "{}: {name} {what}{}{unit}, {} to {}", task.task, short(last), short(min), short(max));
     }
     if !absent.is_empty() {
         let _ = writeln!(text, "{}: no value of {} in this run", task.task, absent.join(", "));

@@ -4,7 +4,7 @@ use super::settings::{AudioSettings, FORMATS};
 use super::{Audio, columns};
 use crate::channels::AudioFormat;
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{FIRST_VALUE, Missing};
 use crate::site::{Label, Site};
 use crate::time::Span;
 
@@ -93,5 +93,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let build = move |site: &mut Site| Ok(Audio::open(site, label, settings)?.into());
     let look = move |site: &mut Site| Audio::look(site, &looked.0, &looked.1);
     // The first frame of a tick came right after the tick before, or waited in the device for its block to be full.
-    Some(Blueprint::new(build).looking(look).with_columns(columns()).holding(periods(2)))
+    Some(
+        Blueprint::new(build).looking(look).with_columns(columns()).holding(periods(2)).first_value_within(FIRST_VALUE),
+    )
 }

@@ -8,7 +8,7 @@ use super::settings::{ReceiveSettings, SendSettings};
 use super::table_keys::{RECEIVE, SEND, TIMEOUT_TEXT};
 use super::tables;
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{FIRST_VALUE, Missing};
 use crate::kinds::output::law::Recover;
 use crate::kinds::output::{TAKES_OVER_WITHIN, refuse_within_a_period};
 use crate::site::{Built, Label, Site};
@@ -157,7 +157,7 @@ fn receiver(section: &Section<'_>, settings: ReceiveSettings, missing: Missing) 
     let columns = receive::columns(&settings);
     let build = move |site: &mut Site| Ok(Receiver::open(site, label, settings, missing)?.into());
     let look = move |site: &mut Site| Receiver::look(site, &looked.0, &looked.1, missing);
-    Some(Blueprint::new(build).looking(look).with_columns(columns).holding(held))
+    Some(Blueprint::new(build).looking(look).with_columns(columns).holding(held).first_value_within(FIRST_VALUE))
 }
 
 fn sender(section: &Section<'_>, settings: SendSettings, missing: Missing) -> Option<Blueprint> {

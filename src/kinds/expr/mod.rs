@@ -14,8 +14,8 @@ mod tests;
 
 pub(super) use keys::kind;
 
-use crate::channels::InputSource;
-use crate::task::{Column, Input, Task, Tick, TickError};
+use crate::channels::{InputSource, NONE};
+use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use crate::time::Span;
 use program::Program;
 
@@ -34,6 +34,11 @@ impl Expr {
     }
 }
 
+/// What is known of an input, or, without that, why not.
+fn known(input: &Input, number: f64) -> f64 {
+    if number.is_nan() && input.quality() == Quality::None { NONE } else { number }
+}
+
 impl Task for Expr {
     fn columns(&self) -> Vec<Column> {
         self.values.iter().map(|(column, _)| column.clone()).collect()
@@ -42,10 +47,11 @@ impl Task for Expr {
     fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let count = self.inputs.len();
         for (data, input) in self.data.iter_mut().zip(&self.inputs) {
-            *data = input.get();
+            *data = known(input, input.get());
         }
         for at in &self.aged {
-            self.data[count + at] = self.inputs[*at].age().map_or(f64::NAN, Span::seconds);
+            let input = &self.inputs[*at];
+            self.data[count + at] = known(input, input.age().map_or(f64::NAN, Span::seconds));
         }
         for (at, (value, (_, program))) in values.iter_mut().zip(&mut self.values).enumerate() {
             *value = program.run(&self.data);

@@ -1,10 +1,11 @@
 //! An expression as a flat program with its own preallocated stack. Running it allocates nothing, and takes one step for each number, input
 //! and operator. Pure.
 //!
-//! Without a result there is a `NaN`: [`NOT_FINITE`] where finite operands gave none, a plain one behind an input without a value. A step
-//! that produces no finite number makes it, so `min(1 / x, 5)` has no result at 0. All operands are computed in each run: the states of
+//! Without a result there is a `NaN`: [`NOT_FINITE`] where finite operands gave none, [`NONE`] behind an input that has nothing new, a plain
+//! one behind a bad input. A step that produces no finite number makes it, so `min(1 / x, 5)` has no result at 0. All operands are computed in each run: the states of
 //! `hysteresis` and `changed` are updated at every tick, even in a branch of `if` that is not taken.
 
+use crate::channels::NONE;
 use crate::task::Reason;
 
 /// What a tick writes where finite operands have no finite result, as in `1 / 0`.
@@ -217,10 +218,15 @@ impl Step {
     }
 }
 
-/// What stands for the result of operands that give none. It is plain if one of them is: an input without a value is behind it.
+/// What stands for the result of operands that give none. It is plain if one of them is: a bad input is behind it.
 fn without_value(operands: &[f64]) -> f64 {
-    let is_plain = |operand: &f64| operand.is_nan() && operand.to_bits() != NOT_FINITE.to_bits();
-    if operands.iter().any(is_plain) { f64::NAN } else { NOT_FINITE }
+    let is = |operand: &f64, mark: f64| operand.to_bits() == mark.to_bits();
+    let is_plain = |operand: &f64| operand.is_nan() && !is(operand, NOT_FINITE) && !is(operand, NONE);
+    match () {
+        () if operands.iter().any(is_plain) => f64::NAN,
+        () if operands.iter().any(|operand| is(operand, NONE)) => NONE,
+        () => NOT_FINITE,
+    }
 }
 
 /// The median of the operands that have a value, if at least this many have one. Sorts them.

@@ -577,15 +577,16 @@ fn a_task_sees_that_an_input_is_bad_without_going_bad_with_it() {
         wanted(all, [(6.0, Good), (1.0, Good), (0.125, Good)]),
         "all good",
     );
+    // What is bad or has nothing new is as old as the last good value.
     let bad = |age| [(0.0, Good), (age, Good), (20.0, Good)];
     check(
         bench.tick(&[BAD, good(4.0), good(7.0)]),
-        wanted(bad(0.0), [(5.5, Good), (1.0, Good), (none, not_finite)]),
+        wanted(bad(1.0), [(5.5, Good), (1.0, Good), (none, not_finite)]),
         "x bad",
     );
     check(
         bench.tick(&[NOTHING, good(4.0), BAD]),
-        wanted(bad(0.0), [(none, inherited), (none, inherited), (none, not_finite)]),
+        wanted(bad(2.0), [(none, inherited), (none, inherited), (none, not_finite)]),
         "x new",
     );
     check(
@@ -609,7 +610,7 @@ fn a_task_sees_that_an_input_is_bad_without_going_bad_with_it() {
     check(bench.tick(&[BAD, good(4.0), good(6.0)]), wanted(held, [(6.0, Held), (1.0, Held), (0.125, Held)]), "x held");
     check(
         bench.tick(&[BAD, good(4.0), good(6.0)]),
-        wanted(bad(0.0), [(5.0, Good), (0.0, Good), (none, not_finite)]),
+        wanted(bad(2.0), [(5.0, Good), (0.0, Good), (none, not_finite)]),
         "x no longer held",
     );
 }
@@ -630,4 +631,30 @@ fn one_bad_input_makes_only_the_values_bad_that_it_decides() {
     let [(sum, of_sum), ok] = bench.tick(&[good(1.0), NOTHING])[..] else { panic!() };
     assert!(sum.is_nan() && of_sum == Quality::None && ok == (0.0, Quality::Good), "{sum} {of_sum:?} {ok:?}");
     assert_eq!(bench.tick(&[good(1.0), good(2.0)]), [(3.0, Quality::Good), (1.0, Quality::Good)]);
+}
+
+#[test]
+fn each_value_is_worth_what_decides_it() {
+    let section = "inputs = { x = \"s.a\", y = \"s.b\" }\n\
+        [[task.t.value]]\nname = \"own\"\nexpression = \"x\"\n\
+        [[task.t.value]]\nname = \"despite\"\nexpression = \"default(y, 0) + x\"\n\
+        [[task.t.value]]\nname = \"both\"\nexpression = \"y + x\"\n\
+        [[task.t.value]]\nname = \"later\"\nexpression = \"2 * despite\"\n";
+    use Quality::{Bad, Good, None};
+    let inherited = Bad(Reason::Inherited);
+    let mut bench = Bench::new("expr", section, 0);
+    let mut worth = |rows: [Option<(f64, Quality)>; 2]| {
+        bench.tick(&rows).into_iter().map(|(_, quality)| quality).collect::<Vec<_>>()
+    };
+    assert_eq!(worth([good(1.0), good(2.0)]), [Good; 4]);
+    assert_eq!(worth([NOTHING, BAD]), [None, None, inherited, None]);
+    assert_eq!(worth([NOTHING, good(2.0)]), [None; 4]);
+    assert_eq!(worth([BAD, NOTHING]), [inherited; 4]);
+    // A held input makes the other one no worse.
+    let mut bench = Bench::new("expr", section, 9);
+    let mut worth = |rows: [Option<(f64, Quality)>; 2]| {
+        bench.tick(&rows).into_iter().map(|(_, quality)| quality).collect::<Vec<_>>()
+    };
+    assert_eq!(worth([NOTHING, good(2.0)]), [None; 4]);
+    assert_eq!(worth([NOTHING, BAD]), [None; 4]);
 }

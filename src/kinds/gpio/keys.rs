@@ -3,7 +3,7 @@
 use super::settings::{GpioSettings, LineId};
 use super::{Gpio, columns};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, refuse_value_name, words};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{FIRST_VALUE, Missing};
 use crate::site::{Label, Site};
 use crate::time::Span;
 use gpiocdev::line::{Bias, EdgeDetection};
@@ -97,7 +97,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let label = Label::new("GPIO lines", section.name());
     let looked = (label.clone(), names.clone(), wanted.clone());
     let build = move |site: &mut Site| Ok(Gpio::open(site, label, names, wanted, missing)?.into());
-    Some(Blueprint::new(build).looking(move |site| Gpio::look(site, &looked.0, &looked.1, &looked.2, missing)))
+    let look = move |site: &mut Site| Gpio::look(site, &looked.0, &looked.1, &looked.2, missing);
+    Some(Blueprint::new(build).looking(look).first_value_within(FIRST_VALUE))
 }
 
 fn lines(section: &mut Section<'_>) -> Option<Vec<LineId>> {

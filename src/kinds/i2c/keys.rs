@@ -4,7 +4,7 @@ use super::bus::Bus;
 use super::register::Register;
 use super::{ChipSettings, I2c};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{FIRST_VALUE, Missing};
 use crate::kinds::layout::TYPES;
 use crate::kinds::register::seven_bits;
 use crate::site::{Label, Site};
@@ -123,7 +123,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let columns = super::columns(&settings.values);
     let build = move |site: &mut Site| Ok(I2c::open(site, label, settings, missing)?.into());
     let look = move |site: &mut Site| I2c::look(site, &looked.0, &looked.1, missing);
-    Some(Blueprint::new(build).looking(look).with_columns(columns))
+    Some(Blueprint::new(build).looking(look).with_columns(columns).first_value_within(FIRST_VALUE))
 }
 
 /// The values that the tables of a section describe.

@@ -5,6 +5,7 @@ use super::crossing::{CoolEnds, Shared};
 use super::frames;
 use super::settings::ProgramSettings;
 use crate::sys::process::{Packets, Ready};
+use crate::task::Reason;
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;
 use std::io;
@@ -132,9 +133,9 @@ impl Exchange {
         self.unanswered.remove(at);
         // A program sends NaN when it has no value, for instance at first. That is not an error, but the value is bad, like any missing
         // value.
-        let mut finite = true;
-        for value in self.values.iter_mut().filter(|value| value.is_infinite()) {
-            (*value, finite) = (f64::NAN, false);
+        let finite = !self.values.iter().any(|value| value.is_infinite());
+        for value in self.values.iter_mut().filter(|value| !value.is_finite()) {
+            *value = if value.is_nan() { Reason::NotAvailable.value() } else { Reason::NotFinite.value() };
         }
         if self.newest == Some(n) {
             self.ends.answer(n, &self.values);

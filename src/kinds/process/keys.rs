@@ -1,8 +1,9 @@
 //! The keys of the kind `process`, and how a section becomes a task. Pure: it does not look for the program.
 
 use super::settings::ProgramSettings;
-use super::{COUNTS, START, columns, look, start};
+use super::{COUNTS, columns, look, start};
 use crate::config::{Blueprint, Key, Kind, Preview, Section, Value};
+use crate::kinds::device::FIRST_VALUE;
 use crate::site::Site;
 use crate::task::{Column, Input};
 use serde_json::json;
@@ -95,7 +96,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     };
     let columns_of = columns(&settings);
     let blueprint = Blueprint::new(move |site| start(site, settings, inputs, shadow)).looking(preview);
-    Some(blueprint.with_columns(columns_of).holding(period).starting(START)) // answers are one tick old when they arrive
+    Some(blueprint.with_columns(columns_of).holding(period).first_value_within(FIRST_VALUE)) // answers are one tick old when they arrive
 }
 
 /// The program receives the quality of each input and decides itself what to do without a good one.

@@ -31,6 +31,7 @@ pub(super) use keys::kind;
 
 use crate::channels::{InputSource, NONE, stale_after};
 use crate::config::BuildError;
+use crate::kinds::device::FIRST_VALUE;
 use crate::site::{Built, Site};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Input, Reason, Task, Tick, TickError};
@@ -47,9 +48,6 @@ use tracing::warn;
 pub(in crate::kinds) const COUNTS: [&str; 7] =
     ["answers", "late", "missing", "errors", "dropped", "restarts", "running"];
 
-/// How long a program may take from its start to its first answer. Interpreters that load large libraries on small boards take 20 s.
-const START: Span = Span::from_seconds(30);
-
 /// How long to wait for the end of a program. It is killed before that.
 const ENDS_WITHIN: std::time::Duration = std::time::Duration::from_millis(900);
 
@@ -61,9 +59,9 @@ struct Process {
     inputs: Vec<Input>,
     are_values: bool, // whether any input is a value of a task, not a number
     ends: HotEnds,
-    held: Box<[f64]>,                 // its last answer
-    limit: Option<(Instant, Reason)>, // until when that counts without another one, on the monotonic clock, and why it is bad then
-    stale_after: Span,                // from an answer on
+    held: Box<[f64]>,                      // its last answer
+    good_until: Option<(Instant, Reason)>, // when that becomes bad without another one, on the monotonic clock, and for what reason
+    stale_after: Span,                     // from an answer on
     asked: Option<Asked>,
     origin: Option<Instant>, // of the held answer
     counts: Counts,
@@ -133,8 +131,8 @@ impl Process {
     ) -> Self {
         let are_values = inputs.iter().any(|input| matches!(input.source(), InputSource::Value(_)));
         let (held, counts) = (vec![NONE; values].into(), Counts::default());
-        let (asked, limit, origin) = (None, None, None);
-        Self { columns, inputs, are_values, ends, held, limit, stale_after, asked, origin, counts, over }
+        let (asked, good_until, origin) = (None, None, None);
+        Self { columns, inputs, are_values, ends, held, good_until, stale_after, asked, origin, counts, over }
     }
 
     /// Takes the answers that have arrived by `now`: one to the previous tick, and late ones. What is held while none comes is good for a
@@ -143,15 +141,15 @@ impl Process {
         while let Some((n, values)) = self.ends.take() {
             match self.asked {
                 Some(asked) if asked.n == n => {
-                    let given = |value: f64| if value.is_nan() { Reason::NotAvailable.value() } else { value };
-                    self.held.iter_mut().zip(values).for_each(|(held, value)| *held = given(*value));
-                    (self.origin, self.limit) = (Some(asked.origin), Some((now + self.stale_after, Reason::Stale)));
+                    self.held.copy_from_slice(values);
+                    (self.origin, self.good_until) =
+                        (Some(asked.origin), Some((now + self.stale_after, Reason::Stale)));
                     self.counts.answered += 1;
                 }
                 _ => self.counts.late += 1,
             }
         }
-        if let Some((end, reason)) = self.limit
+        if let Some((end, reason)) = self.good_until
             && now >= end
         {
             self.held.fill(reason.value());
@@ -190,7 +188,7 @@ impl Task for Process {
         if program.starts != self.counts.starts {
             self.held.fill(NONE);
             self.counts.starts = program.starts;
-            (self.asked, self.limit) = (None, Some((now + START, Reason::Unavailable)));
+            (self.asked, self.good_until) = (None, Some((now + FIRST_VALUE, Reason::Unavailable)));
         }
         self.take_answers(now);
         if !program.runs {

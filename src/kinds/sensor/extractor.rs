@@ -20,6 +20,26 @@ pub(super) enum ExtractError {
     TooFar,
 }
 
+/// What may be wrong with a file that had the number at the start, by [`ExtractError::fault`].
+pub(super) const FAULTS: [&str; 4] = [
+    "it no longer has the line",
+    "the line no longer has the field",
+    "the field is not a number",
+    "the line is no longer in its first 64 KiB",
+];
+
+impl ExtractError {
+    /// The index in [`FAULTS`].
+    pub(super) const fn fault(&self) -> usize {
+        match self {
+            Self::NoLine(_) => 0,
+            Self::NoField(_) => 1,
+            Self::NotANumber(_) => 2,
+            Self::TooFar => 3,
+        }
+    }
+}
+
 /// Finds the numbers that a fixed list of locators describes.
 #[derive(Debug)]
 pub(super) struct Extractor {

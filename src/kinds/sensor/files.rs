@@ -2,7 +2,7 @@
 //!
 //! Opening allocates and may block. Reading does not allocate, but blocks for as long as the file's driver takes.
 
-use super::extractor::{ExtractError, Extractor};
+use super::extractor::{self, ExtractError, Extractor};
 use super::follow::{self, Followed, State};
 use super::hwmon;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
@@ -40,8 +40,15 @@ struct OpenFile {
     never_read: bool, // it could not be read at the start, nor since
     is_gone: bool,    // the last read said so
     reader: Reader,
-    unread: &'static str, // the error's text if it cannot be read, with its name
-    absent: TickError,    // likewise if it is not there
+    texts: FileTexts,
+}
+
+/// The texts of a file's errors, with its name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileTexts {
+    pub(super) unread: &'static str,
+    pub(super) absent: &'static str,
+    pub(super) garbled: [&'static str; extractor::FAULTS.len()],
 }
 
 #[derive(Debug)]
@@ -79,9 +86,8 @@ struct Fault {
 /// The values wanted from one file.
 pub(super) struct WantedFile<'a> {
     pub(super) path: PathBuf,
-    pub(super) unread: &'static str,   // the error's text if it cannot be read
-    pub(super) absent: &'static str,   // likewise if it is not there
-    pub(super) of_a_device: bool,      // it is in the folder of a device that was found by name
+    pub(super) texts: FileTexts,
+    pub(super) of_a_device: bool, // it is in the folder of a device that was found by name
     pub(super) fault: Option<PathBuf>, // tells whether the values can be trusted, if this file exists
     pub(super) values: Vec<(usize, &'a ValueLocator)>, // per value: the index of its column, and its location
 }
@@ -119,7 +125,7 @@ impl Files {
         let (mut followers, mut unread, mut absent) = (Vec::new(), Vec::new(), Vec::new());
         let strict = opening == Opening::Strict;
         let may_be_absent = |error: &io::Error| !strict && (error.kind() == io::ErrorKind::NotFound || is_gone(error));
-        for WantedFile { path, unread: unread_text, absent: absent_text, of_a_device, fault, values } in wanted {
+        for WantedFile { path, texts, of_a_device, fault, values } in wanted {
             let unusable = |doing, error| Unusable {
                 column: values.first().map(|(column, _)| *column),
                 key: "path",
@@ -193,8 +199,7 @@ impl Files {
                 never_read,
                 is_gone: false,
                 reader,
-                unread: unread_text,
-                absent: TickError::new(absent_text),
+                texts: *texts,
             });
         }
         if absent.len() == wanted.len()
@@ -310,7 +315,7 @@ impl OpenFile {
                     found(*column, Ok(number));
                 }
                 Err(error) => {
-                    result.fails(*column, brief(&error));
+                    result.fails(*column, TickError::new(self.texts.garbled[error.fault()]));
                     found(*column, Err(NoNumber { mark: Reason::Failed.value(), is_gone: false }));
                 }
             }
@@ -319,7 +324,8 @@ impl OpenFile {
 
     /// Reads the file, if its values can be trusted. Returns whether that is the whole file.
     fn refill(&mut self, buffer: &mut [u8]) -> Result<bool, Absence> {
-        let absent = || Absence { is_absent: true, ..Absence::new(Reason::Unavailable, self.absent) };
+        let absent =
+            || Absence { is_absent: true, ..Absence::new(Reason::Unavailable, TickError::new(self.texts.absent)) };
         let (handle, state) = match &mut self.held {
             Held::Followed(handle, followed) => {
                 let state = followed.update(&mut handle.file);
@@ -340,7 +346,7 @@ impl OpenFile {
         let filled = self.reader.fill(&handle.file, buffer);
         // Checked after the read, so that a sensor that breaks between the two is noticed.
         handle.fault.as_ref().map_or(Ok(()), Fault::look)?;
-        let (filled, ended) = filled.map_err(|error| Absence::of(self.unread, &error, self.never_read))?;
+        let (filled, ended) = filled.map_err(|error| Absence::of(self.texts.unread, &error, self.never_read))?;
         if filled == 0 && matches!(self.held, Held::Followed(..)) {
             // Its writer empties it before it writes.
             return Err(Absence { mark: NONE, error: None, is_gone: false, is_absent: false });
@@ -444,15 +450,6 @@ fn io_error(doing: &str, path: &Path, error: &io::Error) -> String {
         _ => "",
     };
     format!("cannot {doing} {}: {error}{remedy}", path.display())
-}
-
-fn brief(error: &ExtractError) -> TickError {
-    TickError::new(match error {
-        ExtractError::NoLine(_) => "the file no longer has the line",
-        ExtractError::NoField(_) => "the line no longer has the field",
-        ExtractError::NotANumber(_) => "the field is not a number",
-        ExtractError::TooFar => "the line is no longer in the first 64 KiB of the file",
-    })
 }
 
 /// The key at fault, and the reason.

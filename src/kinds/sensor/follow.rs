@@ -6,8 +6,8 @@
 //! the file that was opened last. A path that leads nowhere for a second is reported. Files in `/proc` and `/sys` are not followed: their
 //! reads fail by themselves.
 //!
-//! The age of a file counts on the monotonic clock from when a look found it changed. UTC is read only when a task opens a file, which was
-//! written before, so no step of that clock makes anything old.
+//! The age of a file counts on the monotonic clock from when a look found it changed. Time stamps are read only of a file that is there first,
+//! or in the place of another one, so no step of UTC makes anything old.
 
 use crate::io::{Keeper, Kept, Watch};
 use crate::sys::clock::KernelClock;
@@ -92,6 +92,7 @@ pub(super) struct Follower {
 struct Age {
     seen: Stamp,
     written: Option<Instant>, // at the latest; `None`: only a change will tell
+    to_utc: Span,             // from the monotonic clock, when that was seen
 }
 
 /// What changes with each write.
@@ -106,13 +107,23 @@ impl Age {
     fn found(facts: &fs::Metadata, now: Instant) -> Self {
         let utc = KernelClock::realtime().now();
         let before = utc - (Instant::ZERO + Span::from_seconds(facts.mtime()) + Span::from_nanos(facts.mtime_nsec()));
-        Self { seen: stamp(facts), written: (before >= -A_MOMENT).then(|| now - before.max(Span::ZERO)) }
+        let written = (before >= -A_MOMENT).then(|| now - before.max(Span::ZERO));
+        Self { seen: stamp(facts), written, to_utc: utc - now }
+    }
+
+    /// Of a file in the place of this one. One with an earlier time stamp was not written now but put there, unless a step of UTC explains it.
+    fn replaced(&self, facts: &fs::Metadata, now: Instant) -> Self {
+        let (seen, to_utc) = (stamp(facts), KernelClock::realtime().now() - now);
+        let later = Span::from_seconds(seen.3 - self.seen.3) + Span::from_nanos(seen.4 - self.seen.4);
+        let later = later.max(later - (to_utc - self.to_utc)).min(Span::ZERO);
+        let written = self.written.map(|written| if later < Span::ZERO { written + later } else { now });
+        Self { seen, written: written.or(Some(now)), to_utc }
     }
 
     fn look(&mut self, facts: &fs::Metadata, now: Instant) {
         let seen = stamp(facts);
         if mem::replace(&mut self.seen, seen) != seen {
-            self.written = Some(now);
+            (self.written, self.to_utc) = (Some(now), KernelClock::realtime().now() - now);
         }
     }
 }
@@ -262,8 +273,11 @@ impl Follower {
         let file = open(&self.path)?;
         let facts = file.metadata()?;
         self.identity = identity(&facts);
-        let written = Some(now);
-        self.age = is_written(&file, &facts, self.max_age).then(|| Age { seen: stamp(&facts), written });
+        let of_next = || match self.age.as_ref().filter(|_| self.missing.is_none()) {
+            Some(age) => age.replaced(&facts, now),
+            None => Age::found(&facts, now),
+        };
+        self.age = is_written(&file, &facts, self.max_age).then(of_next);
         Ok(Some(file))
     }
 }
@@ -360,8 +374,18 @@ mod tests {
         fs::write(&new, "2").unwrap();
         fs::rename(&new, &path).unwrap();
         assert_eq!(look(800).0, State::There);
+        // An old file is put in its place, and a new one again.
+        fs::write(&new, "1").unwrap();
+        let two_days = std::time::Duration::from_secs(2 * 86_400);
+        let written = fs::metadata(&new).unwrap().modified().unwrap();
+        File::options().write(true).open(&new).unwrap().set_modified(written - two_days).unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert_eq!(look(801).0, State::TooOld);
+        fs::write(&new, "2").unwrap();
+        fs::rename(&new, &path).unwrap();
+        assert_eq!(look(802).0, State::There);
         // What is in its place and cannot be opened, such as a socket, makes the old one no fresher.
-        assert_eq!(look(1_401).0, State::TooOld);
+        assert_eq!(look(1_403).0, State::TooOld);
         fs::remove_file(&path).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert_eq!((look(1_500).0, look(2_499).0, look(2_500).0), (State::TooOld, State::TooOld, State::Deleted));

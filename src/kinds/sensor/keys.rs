@@ -8,7 +8,7 @@ use super::open::{look, open};
 use super::plan::ReadPlan;
 use super::settings::{BufferSettings, SensorSettings, Source, ValueSettings};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, words};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{FIRST_VALUE, Missing};
 use crate::time::Span;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -258,6 +258,7 @@ fn blueprint(settings: SensorSettings, task: String) -> Blueprint {
     Blueprint::new(move |site| open(site, settings, &task))
         .looking(move |site| look(site, looked, &of))
         .with_units(unit)
+        .first_value_within(FIRST_VALUE)
 }
 
 fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {

@@ -1,6 +1,7 @@
 //! The files and columns of a polled sensor, and how to open them. May block and allocate; reads no clock.
 
-use super::files::{Files, Opening, Unusable, WantedFile, may_pass};
+use super::extractor;
+use super::files::{FileTexts, Files, Opening, Unusable, WantedFile, may_pass};
 use super::find::{self, Class};
 use super::follow::has_age;
 use super::locator::{FieldSelector, ValueLocator};
@@ -161,7 +162,9 @@ impl ReadPlan {
                 let name = recipe.file.display();
                 let unread = self.texts.keep(format!("cannot read {name}"));
                 let absent = self.texts.keep(format!("{name} is not there; hertzd keeps trying to open it"));
-                files.push(WantedFile { path, unread, absent, of_a_device, fault, values: Vec::new() });
+                let garbled = extractor::FAULTS.map(|fault| self.texts.keep(format!("{name}: {fault}")));
+                let texts = FileTexts { unread, absent, garbled };
+                files.push(WantedFile { path, texts, of_a_device, fault, values: Vec::new() });
                 files.len() - 1
             });
             files[index].values.push((column, &recipe.locator));

@@ -4,7 +4,7 @@ use super::luma::layout;
 use super::settings::{FrameChoice, VideoSettings};
 use super::{FrameReader, Video, look};
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{FIRST_VALUE, Missing};
 use crate::site::Site;
 use crate::sys::video::MOST_BUFFERS;
 use crate::time::Span;
@@ -144,7 +144,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let interval = frame_rate
         .map_or(period, |(frames, seconds)| Span::from_wide(i128::from(seconds) * 1_000_000_000 / i128::from(frames)));
     let blueprint = Blueprint::new(build).looking(move |site| look(site, looked, &of)).with_columns(columns);
-    Some(blueprint.holding(period + interval + interval))
+    Some(blueprint.holding(period + interval + interval).first_value_within(FIRST_VALUE))
 }
 
 /// V4L2's code for a format, padded with spaces. The error is the format that was probably meant.

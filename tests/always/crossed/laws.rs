@@ -21,6 +21,10 @@ pub(crate) struct Seen {
     pub(crate) release: Option<i64>,
     /// Since when there is nothing new.
     pub(crate) waits: Option<i64>,
+    /// Whether no value could have come yet.
+    pub(crate) first: bool,
+    /// The origin of the last good or held value.
+    pub(crate) measured: Option<i64>,
     /// With `hold`: the last good value, its origin and release, and when it was last seen.
     pub(crate) kept: Option<(f64, Option<i64>, i64, i64)>,
 }

@@ -38,7 +38,7 @@ pub(crate) fn values(case: &Case, run: &VirtualRun) -> Result<usize, String> {
     let mut cells: Vec<Vec<Seen>> = case.tasks.iter().map(|task| task.links.iter().map(unread).collect()).collect();
     let mut rows: Vec<Option<Row>> = vec![None; case.tasks.len()];
     let mut made: Vec<Option<(Made, Row)>> = vec![None; case.tasks.len()];
-    let mut compared = 0;
+    let (mut compared, firsts) = (0, firsts(case));
     for (at, _, nth, tick) in events {
         let (task, release) = (index(tick), tick.release.nanos());
         let own = &case.tasks[task];
@@ -54,9 +54,9 @@ pub(crate) fn values(case: &Case, run: &VirtualRun) -> Result<usize, String> {
         }
         let (mut all, mut behind) = (Means::Nothing, None::<i64>);
         for (link, cell) in own.links.iter().zip(&mut cells[task]) {
-            let (means, counts) = look(link, rows[link.from].as_ref(), cell, at, own);
+            let (means, counted) = look(link, rows[link.from].as_ref(), cell, at, (own, firsts[link.from]));
             all = if means > all { means } else { all };
-            if counts && let Some(origin) = cell.origin {
+            if let Some(origin) = counted {
                 behind = Some(behind.map_or(origin, |oldest| oldest.min(origin)));
             }
         }
@@ -87,10 +87,24 @@ pub(crate) fn values(case: &Case, run: &VirtualRun) -> Result<usize, String> {
     Ok(compared)
 }
 
+/// How long the first value of each task may take: that of a sensor 30 s, and so does what is computed from it.
+fn firsts(case: &Case) -> Vec<i64> {
+    let own = |task: &Task| if matches!(task.does, Does::Plant { .. }) { 30_000_000_000 } else { 0 };
+    let mut firsts: Vec<i64> = case.tasks.iter().map(own).collect();
+    // As often as a path can be long.
+    for _ in 0..case.tasks.len() {
+        for (at, task) in case.tasks.iter().enumerate() {
+            let before = task.links.iter().filter(|link| link.previous.is_none()).map(|link| firsts[link.from]).max();
+            firsts[at] = firsts[at].max(before.unwrap_or_default());
+        }
+    }
+    firsts
+}
+
 /// An input before the first row.
 fn unread(link: &Link) -> Seen {
     let (value, quality) = link.previous.map_or((f64::NAN, worth::NONE), |first| (first, worth::GOOD));
-    Seen { value, quality, origin: None, release: None, waits: None, kept: None }
+    Seen { value, quality, origin: None, release: None, waits: None, first: true, measured: None, kept: None }
 }
 
 /// What the inputs of a tick mean for its values; of several, the greatest.
@@ -106,26 +120,44 @@ enum Means {
     Bad,
 }
 
-/// Copies the newest row into an input. Returns what it means for the reader's values, and whether they have its age.
-fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, task: &Task) -> (Means, bool) {
+/// Copies the newest row into an input. Returns what it means for the reader's values, and the origin that they have from it.
+fn look(
+    link: &Link,
+    row: Option<&Row>,
+    cell: &mut Seen,
+    now: i64,
+    (task, first): (&Task, i64),
+) -> (Means, Option<i64>) {
     if link.previous.is_some() {
         // It shows the last number, of any quality.
-        let Some(row) = row else { return (Means::Nothing, false) };
+        let Some(row) = row else { return (Means::Nothing, None) };
         if row.finite.is_finite() {
             cell.value = row.finite;
         }
         if row.value.is_finite() {
             let release = Some(row.release);
-            *cell = Seen { value: row.value, quality: worth::GOOD, origin: None, release, waits: None, kept: None };
+            *cell = Seen {
+                value: row.value,
+                quality: worth::GOOD,
+                origin: None,
+                release,
+                waits: None,
+                first: false,
+                measured: None,
+                kept: None,
+            };
         }
-        return (Means::Nothing, false);
+        return (Means::Nothing, None);
     }
     let is_old = |since: i64| now - since > task.max_age;
     let stale = row.is_some_and(|row| is_old(row.origin.map_or(row.release, |origin| origin.min(row.release))));
     let found = row.map_or(worth::NONE, |row| row.quality);
     let waits = if found == worth::NONE { Some(cell.waits.unwrap_or(now)) } else { None };
+    let patience = if cell.first { task.max_age.max(first) } else { task.max_age };
+    let is_over = stale || waits.is_some_and(|since| now - since > patience);
+    let first = cell.first && found == worth::NONE && !is_over;
     let quality = match found {
-        worth::NONE if stale || waits.is_some_and(is_old) => {
+        worth::NONE if is_over => {
             if row.is_some() {
                 worth::STALE
             } else {
@@ -141,13 +173,17 @@ fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, task: &Task) 
     }
     let usable = [worth::GOOD, worth::HELD].contains(&quality);
     let (origin, release) = (row.and_then(|row| row.origin), row.map(|row| row.release));
+    let measured = if usable { origin } else { cell.measured };
+    let had_value = [worth::GOOD, worth::HELD].contains(&found);
     *cell = match kept {
         Some((value, origin, release, seen)) if !usable && now - seen <= task.hold => {
-            Seen { value, quality: worth::HELD, origin, release: Some(release), waits, kept }
+            Seen { value, quality: worth::HELD, origin, release: Some(release), waits, first, measured: origin, kept }
         }
         _ => {
             let value = row.filter(|_| usable).map_or(f64::NAN, |row| row.value);
-            Seen { value, quality, origin, release, waits, kept }
+            // What is bad or not there is as old as its last good value.
+            let origin = if usable || had_value { origin } else { measured };
+            Seen { value, quality, origin, release, waits, first, measured, kept }
         }
     };
     let means = match (cell.quality, link.spared) {
@@ -158,7 +194,9 @@ fn look(link: &Link, row: Option<&Row>, cell: &mut Seen, now: i64, task: &Task) 
         (_, true) => Means::Despite,
         (_, false) => Means::Bad,
     };
-    (means, cell.is_usable() || !link.spared)
+    let counts = cell.is_usable() || !link.spared;
+    let of_row = row.and_then(|row| row.origin);
+    (means, if cell.quality == worth::NONE { of_row } else { cell.origin }.filter(|_| counts))
 }
 
 /// What the first value of a tick is worth.

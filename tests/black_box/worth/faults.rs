@@ -91,7 +91,7 @@ pub(super) fn config(source: Source) -> String {
          [task.copy]\nkind = \"expr\"\nworker = \"main\"\nrate = 50\nmax-age = \"500ms\"\nrecord = \"{HERE}/copy.mcap\"\n\
          inputs = {{ x = \"source.v\" }}\n[[task.copy.value]]\nname = \"v\"\nexpression = \"x\"\n\
          [task.rare]\nkind = \"sensor\"\nworker = \"main\"\nperiod = \"1h\"\npath = \"/proc/uptime\"\nname = \"v\"\n\
-         [task.waits]\nkind = \"expr\"\nworker = \"main\"\nrate = 50\nmax-age = \"500ms\"\n\
+         [task.waits]\nkind = \"expr\"\nworker = \"main\"\nrate = 50\nmax-age = \"500ms\"\nrecord = \"{HERE}/copy.mcap\"\n\
          inputs = {{ x = \"rare.v\" }}\n[[task.waits.value]]\nname = \"v\"\nexpression = \"x\"\n"
     )
 }

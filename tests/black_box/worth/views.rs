@@ -106,6 +106,7 @@ pub(super) fn check(
             text.contains("failed, ") && text.contains("source: ") && !text.contains("source: v bad")
         }
         (View::Status, _) => !text_of(&["status"], folder).contains("source: v bad"),
+        // It has no room for each value: what is said of all is said here.
         (View::Top, Worth::Bad(_) | Worth::Refused(_) | Worth::Silent(_)) => {
             text_of(&["top", "--once"], folder).contains(&sentence)
         }
@@ -115,7 +116,9 @@ pub(super) fn check(
             let line = format!("{taker}: cannot use {source}.v: ");
             // A slow source is slow from the start.
             let (before, after) = said.split_at(since.logged);
-            after.contains(&line) || fault == Fault::Slow && before.contains(&line)
+            let why = if let Worth::Bad(reason) = worth { meaning(reason) } else { "" };
+            let tells = |said: &str| said.lines().any(|one| one.contains(&line) && one.contains(why));
+            tells(after) || fault == Fault::Slow && tells(before)
         }
         (View::Log, _) => {
             let said = &running.stderr()[since.logged..];
@@ -154,7 +157,8 @@ pub(super) fn check(
             assert!(output.status.success());
             let page = fs::read_to_string(folder.join("r.html")).unwrap();
             match worth {
-                Worth::Bad(_) | Worth::Refused(_) | Worth::Silent(_) => page.contains(&sentence),
+                Worth::Bad(reason) => page.contains(&sentence) && page.contains(meaning(reason)),
+                Worth::Refused(_) | Worth::Silent(_) => page.contains(&sentence),
                 Worth::Passing(_) => {
                     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
                     task(&told["run"], source)["counts"]["errors"].as_u64() > Some(since.errors)
@@ -169,7 +173,7 @@ pub(super) fn check(
             let (row, raw) = (cells.get(3).copied().unwrap_or("?"), cells.get(place).copied().unwrap_or("?"));
             match worth {
                 Worth::Good => row.parse::<f64>().is_ok(),
-                Worth::Refused(_) => true,
+                Worth::Refused(_) => row.parse::<f64>().is_ok(),
                 Worth::Bad("out-of-range") => row.is_empty() && raw.parse::<f64>().is_ok_and(|raw| raw >= 16.0),
                 Worth::None | Worth::Passing(_) => {
                     let last: Vec<_> = text.lines().rev().take(50).map(|line| line.split(',').nth(3)).collect();
@@ -178,8 +182,7 @@ pub(super) fn check(
                 Worth::Bad(_) | Worth::Silent(_) => row.is_empty(),
             }
         }
-        // What these hold is known only at the end of the run.
-        (View::Mcap | View::Summary, _) => true,
+        (View::Mcap | View::Summary, _) => unreachable!("what these hold is known only at the end of the run"),
     };
     holds.then_some(())
 }

@@ -509,7 +509,7 @@ def follow():
     lines = subprocess.Popen(["journalctl", "-q", "-u", "hertzd", "-o", "json", "-n", "all", "-f"], stdout=subprocess.PIPE, text=True).stdout
     for line in lines or []:
         entry = json.loads(line)
-        Look.log.append((str(entry["MESSAGE"]), entry.get("REASON")))
+        Look.log.append((str(entry["MESSAGE"]), entry.get("HERTZD_REASON")))
 
 def read_page():
     """Worth by source and fault."""
