@@ -52,8 +52,9 @@ const YES: Option<f64> = Some(1.0);
 #[test]
 fn every_example_is_played() {
     let headings: Vec<_> = examples().into_iter().map(|(heading, _)| heading).collect();
-    let played = include_str!("cookbook.rs").matches("= play(").count() - 1; // but for these words
-    assert_eq!(headings.len(), played, "{headings:?}");
+    let calls = include_str!("cookbook.rs").split("let table = play(\"").skip(1);
+    let played: Vec<_> = calls.map(|call| call.split('"').next().unwrap()).collect();
+    assert_eq!(headings, played, "each is played, in the order of the page");
     let page = include_str!("../../docs/cookbook.md");
     assert_eq!(headings.len(), page.matches("\n## ").count(), "each section has an example");
 }
@@ -119,6 +120,19 @@ fn an_actuator_without_effect() {
     let alarm = of(&table, "no-flow", "active");
     assert_eq!(alarm[..80], runs(&[(80, NO)])[..]);
     assert_eq!(alarm[81..], runs(&[(19, YES)])[..]);
+}
+
+#[test]
+fn a_stuck_heater() {
+    // It warms up by 0.1 K a tick, and then no more.
+    let mut measured = (0..50).map(|n| format!("{}", 20.0 + f64::from(n) / 10.0)).collect::<Vec<_>>();
+    measured.resize(200, "24.9".to_owned());
+    let cells: Vec<[&str; 1]> = measured.iter().map(|cell| [cell.as_str()]).collect();
+    let measured: Vec<(usize, &[&str])> = cells.iter().map(|cells| (1, cells.as_slice())).collect();
+    let table = play("A stuck heater", "oven", &["temp1"], &measured);
+    let alarm = of(&table, "no-heat", "active");
+    assert!(alarm[..100].iter().all(|active| *active != YES), "{alarm:?}");
+    assert!(alarm[180..].iter().all(|active| *active == YES), "{alarm:?}");
 }
 
 #[test]

@@ -98,3 +98,18 @@ fn a_task_runs_after_those_whose_values_it_takes() {
         );
     }
 }
+
+#[test]
+fn only_an_output_waits_no_longer_for_a_first_value_than_for_others() {
+    let text = "[task.board]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n\
+        [task.twice]\nkind = \"expr\"\nrate = 10\ninputs = { x = \"board.value\" }\nexpression = \"2 * x\"\n\
+        [task.hot]\nkind = \"alarm\"\nrate = 10\ninput = \"twice.out\"\nhigh = 1\n\
+        [task.fan]\nkind = \"output\"\nrate = 10\ninput = \"twice.out\"\npath = \"/nowhere-else\"\nsafe = 0\n\
+        [task.set]\nkind = \"profile\"\nrate = 10\nshape = \"constant\"\nlevel = 1\n\
+        [task.low]\nkind = \"alarm\"\nrate = 10\ninput = \"set.out\"\nlow = 1\n";
+    let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
+    let config = Config::parse(text, "case.toml", &Kinds::builtin(), &facts).unwrap();
+    let first = |name: &str| config.tasks.iter().find(|task| task.name == name).unwrap().taken[0].1.first;
+    assert_eq!(["twice", "hot"].map(first), [Span::from_seconds(30); 2]);
+    assert_eq!(["fan", "low"].map(first), [Span::ZERO; 2]);
+}

@@ -84,6 +84,10 @@ pub(super) struct Counter {
     last: Option<(Number, Instant)>,
 }
 
+/// A counter that only counts up is lower than before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct WasReset;
+
 impl Counter {
     pub(super) fn new(counts: Counts) -> Self {
         Self { counts, last: None }
@@ -94,15 +98,18 @@ impl Counter {
         self.last = None;
     }
 
-    /// The mean rate per second since the last reading. `None` at the first reading, if no time has passed, and after a reset.
-    pub(super) fn rate(&mut self, now: Number, at: Instant) -> Option<f64> {
-        let (before, then) = self.last.replace((now, at))?;
+    /// The mean rate per second since the last reading. `None` at the first reading, and if no time has passed.
+    ///
+    /// # Errors
+    /// It was reset.
+    pub(super) fn rate(&mut self, now: Number, at: Instant) -> Result<Option<f64>, WasReset> {
+        let Some((before, then)) = self.last.replace((now, at)) else { return Ok(None) };
         let seconds = (at - then).seconds();
         let step = match self.counts {
-            Counts::Up => now.since(before),
-            Counts::Both => Some(now.moved_from(before)),
+            Counts::Up => now.since(before).ok_or(WasReset)?,
+            Counts::Both => now.moved_from(before),
         };
-        step.filter(|_| seconds > 0.0).map(|step| step / seconds)
+        Ok((seconds > 0.0).then(|| step / seconds))
     }
 }
 
@@ -163,12 +170,12 @@ mod tests {
         let mut counter = Counter::new(Counts::Up);
         let mut rate =
             |number, millis| counter.rate(Number::Integer(number), Instant::ZERO + Span::from_millis(millis));
-        assert_eq!(rate(100, 1_000), None);
-        assert_eq!(rate(150, 1_500), Some(100.0));
-        assert_eq!(rate(170, 1_500), None, "no time has passed");
-        assert_eq!(rate(180, 3_500), Some(5.0));
-        assert_eq!(rate(10, 4_500), None, "a reset");
-        assert_eq!(rate(20, 5_500), Some(10.0));
+        assert_eq!(rate(100, 1_000), Ok(None));
+        assert_eq!(rate(150, 1_500), Ok(Some(100.0)));
+        assert_eq!(rate(170, 1_500), Ok(None), "no time has passed");
+        assert_eq!(rate(180, 3_500), Ok(Some(5.0)));
+        assert_eq!(rate(10, 4_500), Err(WasReset));
+        assert_eq!(rate(20, 5_500), Ok(Some(10.0)));
     }
 
     #[test]
@@ -186,7 +193,7 @@ mod tests {
             assert_eq!(now.moved_from(before), step, "{before:?} to {now:?}");
         }
         let mut counter = Counter::new(Counts::Both);
-        assert_eq!(counter.rate(Number::Integer(9), Instant::ZERO), None);
-        assert_eq!(counter.rate(Number::Integer(7), Instant::ZERO + Span::from_millis(500)), Some(-4.0));
+        assert_eq!(counter.rate(Number::Integer(9), Instant::ZERO), Ok(None));
+        assert_eq!(counter.rate(Number::Integer(7), Instant::ZERO + Span::from_millis(500)), Ok(Some(-4.0)));
     }
 }

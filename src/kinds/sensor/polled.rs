@@ -15,6 +15,9 @@ use crate::task::{Column, Reason, Task, Tick, TickError};
 
 impl OpenDevice for OpenSensor {}
 
+const WAS_RESET: TickError = TickError::new(
+    "a counter is lower than before and counts as reset, without a rate at this tick; one that counts both ways needs counter = \"both\"",
+);
 const TOO_LARGE: TickError =
     TickError::new("a value is infinite: after `scale` and `offset` it is too large for a floating-point number");
 
@@ -63,11 +66,14 @@ impl Task for Polled {
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let OpenSensor { files, conversions } = self.device.device()?;
-        let (counters, mut too_large) = (&mut self.counters, None);
+        let (counters, mut too_large, mut was_reset) = (&mut self.counters, None, false);
         let mut read = files.read(|column, number| {
             let (scale, offset) = conversions[column];
             values[column] = match (number, &mut counters[column]) {
-                (Ok(number), Some(counter)) => counter.rate(number, tick.started).map_or(NONE, |rate| rate * scale),
+                (Ok(number), Some(counter)) => {
+                    let rate = counter.rate(number, tick.started).inspect_err(|_| was_reset = true);
+                    rate.ok().flatten().map_or(NONE, |rate| rate * scale)
+                }
                 (Ok(number), None) => number.value() * scale + offset,
                 (Err(NoNumber { mark, is_gone }), counter) => {
                     // What comes back may count from zero.
@@ -87,6 +93,6 @@ impl Task for Polled {
             self.device.lose();
             counters.iter_mut().flatten().for_each(Counter::forget);
         }
-        read.error()
+        if was_reset { read.error().and(Err(WAS_RESET.of_no_value())) } else { read.error() }
     }
 }
