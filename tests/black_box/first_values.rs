@@ -110,3 +110,39 @@ fn a_file_that_is_empty_at_a_start_keeps_its_column_in_a_recording_that_continue
     let at = |cell: &str| cells.iter().position(|other| *other == cell).unwrap_or(usize::MAX);
     assert!(at("22.5") < at("") && at("") < at("23.5") && at("23.5") < cells.len(), "{recorded}");
 }
+
+#[test]
+fn an_alarm_waits_for_the_first_tick_of_a_slow_sensor() {
+    let config = format!(
+        "[worker.main]\npolicy = \"other\"\n[worker.slow]\npolicy = \"other\"\n\
+         [task.temp]\nkind = \"sensor\"\nworker = \"slow\"\nrate = 1\nphase = \"500ms\"\npath = \"{HERE}/a\"\nname = \"v\"\n\
+         [task.hot]\nkind = \"alarm\"\nworker = \"main\"\nrate = 10\ninput = \"temp.v\"\nhigh = 70\n"
+    );
+    let mut running = run_at(&config, &[("a", "21.5\n")]);
+    running.wait_for("a value", |running| value(running, "temp", "v")["last"] == 21.5);
+    running.wait_for("twenty ticks", |running| {
+        task(&snapshot(&running.folder().join("s")), "hot")["ran"].as_u64() > Some(20)
+    });
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(!ended.stderr.contains("no good value"), "{}", ended.stderr);
+}
+
+#[test]
+fn one_file_of_two_that_cannot_be_read_leaves_an_output_of_the_other_as_it_is() {
+    let fan = format!(
+        "[task.fan]\nkind = \"output\"\nworker = \"main\"\nrate = 10\ninput = \"two.a\"\npath = \"{HERE}/fan\"\nsafe = 255\n"
+    );
+    let mut running = run_at(&(TWO.to_owned() + &fan), &[("a", "21.5\n"), ("b", "22.5\n"), ("fan", "0\n")]);
+    let fan = |running: &Running| fs::read_to_string(running.folder().join("fan")).unwrap().trim().to_owned();
+    running.wait_for("it follows", |running| fan(running) == "21.5");
+    fs::write(running.folder().join("b"), "warm\n").unwrap();
+    running.wait_for("the other is bad", |running| value(running, "two", "b")["quality"] == "bad");
+    fs::write(running.folder().join("a"), "23.5\n").unwrap();
+    running.wait_for("it goes on", |running| fan(running) == "23.5");
+    assert_eq!(value(&running, "fan", "is-safe")["max"], 0.0);
+    let said = format!("b: {}: the field is not a number", running.folder().join("b").display());
+    running.wait_for("the log names it", |running| running.stderr().contains(&said));
+    running.signal("TERM");
+    running.wait();
+}

@@ -68,6 +68,16 @@ fn a_device_of_which_nothing_can_be_read_yet_does_not_keep_its_task_from_startin
 }
 
 #[test]
+fn a_channel_that_only_averages_is_read() {
+    let sys = Sys::new();
+    let files = [("power1_average", "213000000\n"), ("power2_average", "34000000\n"), ("power2_input", "35000000\n")];
+    sys.hwmon(0, "meter", &[&[("name", "power_meter\n")][..], &files].concat());
+    let mut all = sys.open(named(Source::Hwmon, "power_meter", None, &[])).unwrap();
+    assert_eq!(columns(&*all), [pair("power1", "W"), pair("power2", "W")]);
+    assert_eq!(tick_at(&mut *all, Instant::ZERO), (vec![213.0, 35.0], Ok(())));
+}
+
+#[test]
 fn which_device_is_meant_must_be_clear() {
     let sys = Sys::new();
     let refused = |settings| {
