@@ -561,7 +561,7 @@ def main():
     for source in drivers:
         value, taker = source.names("out of range")
         of, taken = summary[source.task]["values"][value], summary[taker]["values"]["v"]
-        is_so = of["quality"] == "bad" and of["reason"] == "out-of-range" and of["last"] is None and of["refused"] is not None and taken["reason"] == "inherited"
+        is_so = of["quality"] == "bad" and of.get("reason") == "out-of-range" and of["last"] is None and of.get("refused") is not None and taken.get("reason") == "inherited"
         say(is_so, f"{source.task}: out of range in the summary" + ("" if is_so else f": {of} {taken}"))
     print(f"# in {time.monotonic() - begun:.0f} s")
 
