@@ -17,7 +17,7 @@ pub(super) struct Noted {
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     quality: Quality,
-    logged: Option<Reason>, // for what it is bad
+    logged: Option<Reason>, // the reason in the log
     since: Instant,         // the start of the first tick in a row of this quality
     value: f64,
 }
@@ -91,7 +91,7 @@ pub(crate) struct WatchedInput {
     pub(crate) bad: Option<(Reason, Instant)>,
     /// Since when it has been bad for this reason.
     pub(crate) turned: Instant,
-    /// For what reason the log says that it is bad.
+    /// The reason in the log.
     pub(crate) logged: Option<Reason>,
 }
 
@@ -104,8 +104,12 @@ pub(super) enum Word {
 impl WatchedInput {
     /// Looks at it. `now` is on the monotonic clock.
     pub(super) fn look(&mut self, now: Instant) {
+        self.see(self.input.quality(), now);
+    }
+
+    fn see(&mut self, quality: Quality, now: Instant) {
         // Only a value that can be used ends it: one that has nothing new does not.
-        match self.input.quality() {
+        match quality {
             Quality::Bad(reason) => {
                 if self.bad.is_none_or(|(before, _)| before != reason) {
                     self.turned = now;
@@ -160,10 +164,7 @@ mod tests {
             logged: None,
         };
         let mut said = |second: i64, reason: Option<Reason>| {
-            if watched.bad.map(|(before, _)| before) != reason {
-                watched.turned = at(second);
-            }
-            watched.bad = reason.map(|reason| (reason, watched.bad.map_or(at(second), |(_, since)| since)));
+            watched.see(reason.map_or(Quality::Good, Quality::Bad), at(second));
             watched.word(at(second)).map(|word| matches!(word, Word::Bad))
         };
         assert_eq!([0, 1, 2].map(|second| said(second, Some(Reason::Stuck))), [None, Some(true), None]);

@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// Ticks per second of every example.
 const RATE: usize = 10;
 
-/// What a sensor measures: for so many ticks, this text in each of its columns. A column that is `""` has no value; `N` is the tick.
+/// What a sensor measures: a number of ticks, and the text in each of its columns during them. `""` is no value; `N` is the tick.
 type Measured<'a> = &'a [(usize, &'a [&'a str])];
 
 /// The headings of the page that have an example, each with the example.
@@ -40,7 +40,7 @@ fn of(table: &Table, task: &str, value: &str) -> Vec<Option<f64>> {
     table.of(task, value).into_iter().map(|(_, value)| value).collect()
 }
 
-/// Each value in turn, for so many ticks.
+/// Each value in turn, with the number of ticks that it lasts.
 fn runs(runs: &[(usize, Option<f64>)]) -> Vec<Option<f64>> {
     runs.iter().flat_map(|(ticks, value)| std::iter::repeat_n(*value, *ticks)).collect()
 }

@@ -153,7 +153,7 @@ fn find(wanted: &str) -> Result<Chip, String> {
         _ => {
             let nodes: Vec<_> = found.iter().map(|chip| chip.name()).collect();
             let has = format!("several GPIO chips have the name {wanted:?}: {}", nodes.join(", "));
-            Err(format!("{has}; `hertzd devices` shows a name of each that stays when numbers change"))
+            Err(format!("{has}; `hertzd devices` shows how to name each"))
         }
     }
 }

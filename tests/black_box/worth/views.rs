@@ -172,8 +172,7 @@ pub(super) fn check(
             let place = text.lines().next().unwrap_or_default().split(',').position(|name| name == "v raw").unwrap();
             let (row, raw) = (cells.get(3).copied().unwrap_or("?"), cells.get(place).copied().unwrap_or("?"));
             match worth {
-                Worth::Good => row.parse::<f64>().is_ok(),
-                Worth::Refused(_) => row.parse::<f64>().is_ok(),
+                Worth::Good | Worth::Refused(_) => row.parse::<f64>().is_ok(),
                 Worth::Bad("out-of-range") => row.is_empty() && raw.parse::<f64>().is_ok_and(|raw| raw >= 16.0),
                 Worth::None | Worth::Passing(_) => {
                     let last: Vec<_> = text.lines().rev().take(50).map(|line| line.split(',').nth(3)).collect();
